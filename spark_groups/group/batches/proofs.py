@@ -1,9 +1,9 @@
-"""What proves that Spark has finished a batch: its next call, or a report of listener or table.
+"""What proves that Spark has finished a batch: its next call, or an earlier report.
 
 `latestOffset(start)` proves that the batch that ended at `start` is in the sink, one trigger before
 Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the last plan.
-With `spark_groups.listen`, the driver reports a batch as soon as it has ended; through Spark
-Connect, `write_table` reports it as soon as the table has it.
+With `spark_groups.listen`, the driver reports a batch as soon as it has ended; without it, a
+function of this package that Spark itself has called does, such as that of `write_table`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Proofs:
 
         Args:
             text: The end of the finished batch, as in the checkpoint.
-            query_id: Spark's query ID; None: the report is of a table, which does not know it.
+            query_id: Spark's query ID; None: a function reports, which does not know it.
         """
         if not self.is_own(text):
             return None

@@ -97,13 +97,15 @@ class BatchAsked(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWritten(Message):
-    """The rows of a batch are in a table whose fence refuses them a second time.
+    """The function that Spark has called with a batch is done: the table has its rows.
 
     Args:
         plan: The batch's end offset, exactly as in Spark's checkpoint.
+        trigger_interval_s: Seconds between batch starts; 0 if not fixed or unknown.
     """
 
     plan: str
+    trigger_interval_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ from spark_groups.spark.control.control_messages import (
 )
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.runner_process import log_to_stderr
-from spark_groups.spark.control.running_query import groups_of, split_group
+from spark_groups.spark.control.running_query import groups_of, split_group, trigger_interval_s
 from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.types import TopicPartition
@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_CHANGES: Final = 1_000
 MAX_QUERIES: Final = 1_000
-TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 HAS_UNIX_SOCKETS: Final = not pyspark_version.startswith("4.0.")
 EVENTS_TIMEOUT_S: Final = 5.0
 """How long close() waits for events that Spark has posted."""
@@ -352,9 +351,7 @@ class _QueryEvents(StreamingQueryListener):
             if len(known) >= MAX_QUERIES:
                 del known[next(iter(known))]
             found: Any = self._session.streams.get(query_id)
-            trigger: Any = found._jsq.streamingQuery().trigger() if found is not None else None
-            kind = "" if trigger is None else trigger.getClass().getSimpleName()
-            known[run_id] = trigger.intervalMs() / 1000 if kind == TIMED_TRIGGER else 0.0
+            known[run_id] = trigger_interval_s(found._jsq.streamingQuery()) if found else 0.0
         return known[run_id]
 
     def _safely(self, act: Callable[[], object]) -> None:
@@ -456,6 +453,12 @@ def report_records(plan: str, counts: Mapping[str, int]) -> bool:
     message = RecordsCounted(plan=plan, counts=tuple(sorted(counts.items())))
     # Each listener reaches the same runners, which must count once.
     return any(open_listener._server.broadcast(message) for open_listener in tuple(_open_listeners))
+
+
+def reported_groups() -> frozenset[str]:
+    """Return the groups whose batches the open listeners of this process report."""
+    groups = (each._server.listening.reported_groups for each in tuple(_open_listeners))
+    return frozenset().union(*groups)
 
 
 def close_listeners() -> None:

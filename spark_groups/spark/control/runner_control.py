@@ -1,7 +1,8 @@
 """The runner's end of the control channel: finished batches in, changes of partitions out.
 
-A listener in the driver process reports each batch when Spark reports its end. If the batch is the
-last plan, the run finishes it without waiting for the next trigger. The run reports assigned,
+A listener in the driver process reports each batch when Spark reports its end, or the function that
+Spark has called does when it is done. If the batch is the last plan, the run finishes it without
+waiting for the next trigger. The run reports assigned,
 revoked and lost partitions to the callbacks in the driver process; a revocation waits until the
 callbacks return.
 """
@@ -176,7 +177,8 @@ class RunnerControl:
     def application_name(self) -> str:
         """Spark's name of the application, from a driver; empty: unknown."""
         with self._changed:
-            return next((e.application_name for e in self._listening.values()), "")
+            listening = self._listening.values()
+            return next((e.application_name for e in listening if e.application_name), "")
 
     @property
     def is_draining(self) -> bool:
@@ -270,26 +272,21 @@ class RunnerControl:
             link.send(replace(self._message(Change.ASSIGNED), partitions=self._names(owned)))
 
     def _reported(self, report: BatchReported | BatchWritten) -> None:
-        if isinstance(report, BatchWritten):
-            # The table does not know the query.
-            self._finish(report.plan)
-            return
         with self._changed:
             if not self._proofs.is_own(report.plan):
                 return
-            unjudged, self._unjudged = sorted(self._unjudged), set()
-            self._is_stateful = report.is_stateful
-            self._judge(unjudged)
-            self.trigger_interval_s = report.trigger_interval_s
+            query_id = None
+            if isinstance(report, BatchReported):
+                query_id = report.query_id
+                unjudged, self._unjudged = sorted(self._unjudged), set()
+                self._is_stateful = report.is_stateful
+                self._judge(unjudged)
+                self.trigger_interval_s = report.trigger_interval_s
         if report.trigger_interval_s:
             # Before finish(), because the pause until the next trigger starts there.
             self._driver.expect_calls_every(report.trigger_interval_s)
-        self._finish(report.plan, report.query_id)
-
-    def _finish(self, text: str, query_id: str | None = None) -> None:
-        """Finish the last plan if its batch is the one that was reported or written."""
         with self._changed:
-            plan = self._proofs.reported(text, query_id)
+            plan = self._proofs.reported(report.plan, query_id)
         if plan is not None:
             self._driver.finish(plan)
             with self.changing() as proofs:

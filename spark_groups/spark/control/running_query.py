@@ -28,6 +28,7 @@ _RUNS_MAX: Final = 1_000
 """How many runs of queries keep their schemas at the same time."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
+_TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 _OBSERVED: Final = "CollectMetrics"
 _BATCH: Final = "LogicalRDD"
 _BATCH_ROWS: Final = "SQLExecutionRDD"
@@ -50,6 +51,7 @@ class RunningQuery:
         cluster_id: Kafka's id of the cluster of the current batch; None: unknown.
         plan: The end offset of the current batch, as in Spark's checkpoint.
         packed: Through Spark Connect: the validated options, pickled; excluded from the repr.
+        trigger_interval_s: Seconds between batch starts; 0 if not fixed or unknown.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -61,6 +63,7 @@ class RunningQuery:
     cluster_id: str | None = None
     plan: str = ""
     packed: bytes = field(default=b"", repr=False)
+    trigger_interval_s: float = 0.0
 
     @property
     def checked(self) -> SourceOptions:
@@ -114,7 +117,8 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         )
     start, end = _text(execution.committedOffsets()), _text(execution.availableOffsets())
     running = query_between(start, end, _given(streams[0]), execution.runId().toString())
-    return replace(running, is_as_loaded=_is_loaded(plan))
+    interval_s = trigger_interval_s(execution)
+    return replace(running, is_as_loaded=_is_loaded(plan), trigger_interval_s=interval_s)
 
 
 def query_between(
@@ -242,6 +246,17 @@ def split_group(execution: Any) -> tuple[str, str] | None:
                 " with itself becomes two: load it twice, each with its own kafka.group.id"
             )
     return None
+
+
+def trigger_interval_s(execution: Any) -> float:
+    """Return the seconds between batch starts of a query; 0 if they are not fixed.
+
+    Args:
+        execution: The StreamExecution of Spark.
+    """
+    trigger = execution.trigger()
+    is_timed = trigger.getClass().getSimpleName() == _TIMED_TRIGGER
+    return float(trigger.intervalMs()) / 1000 if is_timed else 0.0
 
 
 def groups_of(execution: Any) -> frozenset[str]:

@@ -17,9 +17,10 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql.utils import ForeachBatchFunction
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_runner
@@ -48,9 +49,22 @@ def is_served() -> bool:
     return _SERVED in os.environ
 
 
-def is_called_by_spark() -> bool:
-    """Return whether Spark, and no function of the user's, calls the function that asks this."""
-    return Path(sys._getframe(2).f_code.co_filename).name == "foreach_batch_worker.py"
+def is_called_by_spark(depth: int = 2) -> bool:
+    """Return whether Spark, and no function of the user's, calls the function that asks this.
+
+    The user's may be compiled, and have no frame: what Spark calls has to be what asks.
+
+    Args:
+        depth: How many calls above this one Spark's is.
+    """
+    asks, caller = sys._getframe(depth - 1), sys._getframe(depth)
+    called: Any = None
+    if caller.f_code is ForeachBatchFunction.call.__code__:
+        called = caller.f_locals["self"].func
+    elif Path(caller.f_code.co_filename).name == "foreach_batch_worker.py":
+        called = caller.f_locals.get("func")
+    codes = (getattr(each, "__code__", None) for each in (called, type(called).__call__))
+    return asks.f_code in codes
 
 
 class BatchChannel:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groups.errors import RelinquishedError
 from spark_groups.group.member.messages import found_and_failed
 from spark_groups.observation.observe import why_unknown
+from spark_groups.spark.control.batch_proof import report_done
 from spark_groups.spark.control.running_query import RunningQuery, running_query
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import budget_of
@@ -80,6 +81,7 @@ class RecordProcessing:
         counted = map_in_arrow(rows, task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
         self._totals.report(running)
+        report_done(running)
 
     def run(
         self,

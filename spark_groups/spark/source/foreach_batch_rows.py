@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.control.batch_proof import report_done
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.packed import columns
@@ -80,8 +81,8 @@ def foreach_batch_rows(
     """Return a function for `writeStream.foreachBatch` that reads batches in the JVM.
 
     The stream must be loaded with `emit` set to `ranges` and written unchanged; the handler
-    transforms the rows. Requires Spark's Kafka connector. Offsets are committed when the batch is
-    finished, as for any query.
+    transforms the rows. Requires Spark's Kafka connector. Offsets are committed when the handler
+    has returned, or, if a function of your own calls this one, as for any query.
 
     Args:
         handler: Called with the batch's records, in the columns of Spark's Kafka source, and the
@@ -104,6 +105,7 @@ def foreach_batch_rows(
         # address, so a new connection must lead to the same cluster.
         with running.cluster() as cluster:
             _still_there(cluster, checked, there)
+        report_done(running)
 
     return read_batch
 

@@ -288,9 +288,10 @@ if HAS_ADMISSION_CONTROL:
             if not isinstance(limit, ReadAllAvailable):
                 return dict(run.latest_offset(start))
             if not run.control.is_reported_to:
+                # Whether a function will prove the batch is not known before Spark calls it.
                 raise OptionsError(
                     "Trigger.Once is refused: without a listener, the offsets of its only batch"
-                    " would not be committed. Use trigger(availableNow=True), or call"
+                    " may not be committed. Use trigger(availableNow=True), or call"
                     " spark_groups.listen(spark) with the session of the query before it starts"
                 )
             run.prepare_available_now()

@@ -52,7 +52,7 @@ from spark_groups.group.member.messages import (
     PartitionError,
 )
 from spark_groups.observation.observe import known_offsets
-from spark_groups.spark.control.control_messages import BatchWritten
+from spark_groups.spark.control.batch_proof import report_done
 from spark_groups.spark.control.running_query import (
     RunningQuery,
     batch_frame_id,
@@ -61,7 +61,6 @@ from spark_groups.spark.control.running_query import (
 )
 from spark_groups.spark.control.served_query import (
     batch_channel,
-    is_called_by_spark,
     is_served,
     served_query,
 )
@@ -338,10 +337,8 @@ class TableWriter:
         counts = (each.counts for target in parts for each in target.left_out)
         self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
-        if is_served() and is_called_by_spark():
-            # The table proves the batch: its offsets are committed at once. A function of the
-            # user's that calls this may do more, which only the next trigger proves.
-            batch_channel().report(BatchWritten(plan=running.plan))
+        # The table proves the batch: its offsets are committed at once.
+        report_done(running)
 
     def _check_formats(self, checked: SourceOptions, targets: Iterable[Target]) -> None:
         """Refuse what cannot be done with records that are decoded.

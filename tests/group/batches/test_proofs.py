@@ -101,6 +101,19 @@ def test_report_of_the_last_plan_proves_it() -> None:
     assert run.reported(plan_text(plan(1)), QUERY) is None, "it is finished"
 
 
+def test_function_that_is_done_proves_the_last_plan_and_does_not_know_the_query() -> None:
+    run = proofs()
+    run.planned(plan(1))
+    assert run.reported(plan_text(plan(1)), None) == plan(1)
+    assert run.query_id is None
+    run.reported(plan_text(plan(1)), QUERY)
+    run.reported(plan_text(plan(1)), None)
+    assert run.query_id == QUERY
+    prove(run, run.planned(plan(2)))
+    assert run.reported(plan_text(plan(2)), None) is None, "Spark's next call has proven it"
+    assert run.reported(plan_text(plan(1)), None) is None, "it is of an earlier batch"
+
+
 def test_late_report_names_the_query_and_proves_nothing() -> None:
     run = proofs()
     first = run.planned(plan(1))

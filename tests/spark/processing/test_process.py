@@ -108,6 +108,13 @@ def scene(
         each.stop()
 
 
+def test_batch_is_committed_without_a_listener_before_the_next_trigger(scene: Scene) -> None:
+    processing = scene.processing(SkipOrDeadLetter(), lambda _: None)
+    scene.start(processing, processingTime="1 hour")
+    wait_until(lambda: sum(scene.query.committed().values()) == 30, READ_S, "the commit")
+    assert not scene.query.offsets_file(1).exists()
+
+
 def test_dead_letters_say_everything_and_nothing_else_is_missing(scene: Scene) -> None:
     letters = scene.create("dead-letter", 3)
     processing = scene.processing(SkipOrDeadLetter(record_deadline_s=SOON_S))

@@ -20,7 +20,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
+from tests.runtime.members import committed
+from tests.spark.queries import READ_S
 from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 CONSUMERS = "kafka.consumer:type=app-info,id=*"
 ORDER = ("topic", "partition", "offset")
@@ -134,6 +137,25 @@ def _compare(given: Application) -> None:
     assert_df_equality(given.written("rows"), given.written("records"), ignore_nullable=True)
 
 
+def proves(given: Application) -> dict[str, Any]:
+    """Read one batch whose next trigger does not come, until its offsets are committed."""
+    group_id = f"{given.topic}-proves"
+    query = (
+        given.stream(**{"kafka.group.id": group_id})
+        .writeStream.foreachBatch(spark_groups.foreach_batch_rows(lambda *_: None))
+        .option("checkpointLocation", str(given.directory / "proves"))
+        .trigger(processingTime="1 hour")
+        .start()
+    )
+
+    def read() -> int:
+        return sum(committed(given.servers, group_id).values())
+
+    wait_until(read, READ_S, "the commit")
+    query.stop()
+    return {"committed": read()}
+
+
 def secured(given: Application) -> dict[str, Any]:
     """Read everything in one batch."""
     seen: list[dict[str, Any]] = []
@@ -189,7 +211,7 @@ def recreated(given: Application) -> dict[str, Any]:
     }
 
 
-SCENARIOS = {each.__name__: each for each in (reads, secured, refuses, recreated)}
+SCENARIOS = {each.__name__: each for each in (reads, proves, secured, refuses, recreated)}
 
 
 def main(directory: Path) -> None:

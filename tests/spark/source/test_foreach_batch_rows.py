@@ -90,7 +90,8 @@ def test_the_jvm_reads_exactly_the_ranges(
     kafka: EmbeddedKafka, group_id: str, tmp_path: Path
 ) -> None:
     servers = kafka.bootstrap_servers
-    scenarios = {name: filled_topic(servers) for name in ("reads", "refuses", "recreated")}
+    names = ("reads", "proves", "refuses", "recreated")
+    scenarios = {name: filled_topic(servers) for name in names}
     options = {
         "kafka.bootstrap.servers": servers,
         "kafka.group.id": group_id,
@@ -112,6 +113,9 @@ def test_the_jvm_reads_exactly_the_ranges(
     replayed, *behind = reads["replayed"]
     assert (replayed["id"], replayed["rows"]) == (full[-1]["id"], 20)
     assert not [each for each in behind if each["rows"]]
+
+    # The first batch, before the next trigger and without a listener.
+    assert seen["proves"]["committed"] == 40
 
     refused = seen["refuses"]
     assert "requires a stream with" in refused["records"]

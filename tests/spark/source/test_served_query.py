@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,10 @@ def test_function_learns_its_batch_and_what_it_has_written_is_committed(
     running = query_between(found.start, found.end, (), found.run_id, packed)
     assert (running.ranges, running.checked.group_id) == (planned, group_id)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
-    assert channel.report(BatchWritten(plan=found.end))
+    assert channel.report(BatchWritten(plan=found.end, trigger_interval_s=3600.0))
     wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+    activity = run.driver._engine.started().parts.liveness.activity
+    assert activity.idle_limit_s == 4 * 3600.0, "its member stays until the next trigger"
     run.control.close()
 
 
@@ -69,19 +72,24 @@ def test_function_without_the_key_learns_nothing(start: Start, channel: BatchCha
         run.leave(2.0)
 
 
+WORKER = "pyspark/foreach_batch_worker.py"
+
+
 @pytest.mark.parametrize(
-    ("file", "is_spark"), [("pyspark/foreach_batch_worker.py", True), ("mine.py", False)]
+    ("file", "called", "is_spark"),
+    [(WORKER, "it", True), (WORKER, "code without a frame", False), ("mine.py", "it", False)],
 )
 def test_function_that_the_users_own_function_calls_does_not_prove_a_batch(
-    file: str, *, is_spark: bool
+    file: str, called: str, *, is_spark: bool
 ) -> None:
     calls: dict[str, Any] = {}
-    exec(compile("def call(function): return function()", file, "exec"), calls)
+    exec(compile("def call(func): return func()", file, "exec"), calls)
 
     def written() -> bool:
         return is_called_by_spark()
 
-    assert calls["call"](written) is is_spark
+    function = written if called == "it" else partial(written)
+    assert calls["call"](function) is is_spark
 
 
 def test_two_queries_of_one_load_are_refused(start: Start, channel: BatchChannel) -> None:
