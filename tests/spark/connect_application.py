@@ -29,6 +29,7 @@ from spark_groups import (
     process_records,
     write_table,
 )
+from spark_groups.spark.control.query_start import STARTS_MAX, connected_too_late
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.processing.kafka_record import Record
 from tests.runtime.members import committed
@@ -69,6 +70,29 @@ def seen_of_tables(
     checked = stream("ranges", "checked")
     seen["check"] = refusal(lambda: write_table(delta_table(written)).check(checked))
     return seen
+
+
+def started(writer: Any, starts_max: int = STARTS_MAX) -> Any:
+    """Start a query, again where Spark's 10 s for a Python process were too short."""
+    try:
+        return writer.start()
+    except Exception as error:
+        if starts_max == 1 or not connected_too_late(str(error)):
+            raise
+    return started(writer, starts_max - 1)
+
+
+def run(writer: Any) -> None:
+    """Run a query to its end, which its trigger brings; again as `started` does."""
+    for _ in range(STARTS_MAX):
+        query = started(writer)
+        wait_until(lambda query=query: not query.isActive, READ_S, "the end of the query")
+        failure = query.exception()
+        if failure is None:
+            return
+        if not connected_too_late(str(failure)):
+            raise failure
+    raise AssertionError("the query did not start")
 
 
 @dataclass(frozen=True)
@@ -139,7 +163,7 @@ class Client:
         for each in queries:
             each.stop()
         listener.close()
-        once = refusal(lambda: self._run(self._writer("once").trigger(once=True).format("noop")))
+        once = refusal(lambda: run(self._writer("once").trigger(once=True).format("noop")))
         found = {each.name: each.read_text(encoding="utf-8").split() for each in place.iterdir()}
         return {"moved": found, "client": os.getpid(), "once": once}
 
@@ -155,7 +179,7 @@ class Client:
         if checkpoint:
             writer = writer.option("checkpointLocation", str(self.directory / checkpoint))
         writer = writer.format(form) if isinstance(form, str) else writer.foreachBatch(form)
-        return writer.trigger(processingTime=every).start()
+        return started(writer.trigger(processingTime=every))
 
     def _await_commit(self, name: str) -> None:
         group_id, ends = f"{self.group_id}-{name}", {}
@@ -168,15 +192,9 @@ class Client:
         self._await_commit(name)
         query.stop()
 
-    def _run(self, writer: Any) -> None:
-        query = writer.start()
-        assert query.awaitTermination(READ_S), "the query did not end"
-        if query.exception() is not None:
-            raise query.exception()
-
     def _refusal(self, name: str, function: Any, **given: str) -> str:
         writer = self._writer(name, **given).foreachBatch(function).trigger(availableNow=True)
-        return refusal(lambda: self._run(writer))
+        return refusal(lambda: run(writer))
 
     def _relinquished(self) -> list[int]:
         """Return how often a query was started, and how many records were processed in the end."""
@@ -194,7 +212,7 @@ class Client:
                 marker.touch()
             starts.append(1)
             writer = self._writer("relinquished").foreachBatch(processing)
-            return writer.trigger(availableNow=True).start()
+            return started(writer.trigger(availableNow=True))
 
         processing.run(start)
         return [len(starts), seen.values().total()]
@@ -218,25 +236,22 @@ def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
         columns = ("partition", "group_state", "client_id", "committed_offset", "lag")
         return [row.asDict() for row in rows.select(*columns).orderBy("partition").collect()]
 
-    def run(writer: Any) -> None:
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(READ_S), "AvailableNow did not end"
-        if query.exception() is not None:
-            raise query.exception()
+    def run_available(writer: Any) -> None:
+        run(writer.trigger(availableNow=True))
 
     def write(rows: Any, name: str) -> Any:
         checkpoint = str(directory / name / "checkpoint")
         return rows.writeStream.option("checkpointLocation", checkpoint)
 
     seen: dict[str, Any] = {"session": type(spark).__module__}
-    run(write(stream(), "all").format("parquet").option("path", str(directory / "rows")))
+    run_available(write(stream(), "all").format("parquet").option("path", str(directory / "rows")))
     seen["rows"] = spark.read.parquet(str(directory / "rows")).count()
     seen["left"] = state()
     produce(servers, topic, [b"unread"] * 3)
     seen["backlog"] = backlog()
     spark_groups.register(spark)
     seen["backlog of the registered source"] = backlog()
-    query = write(stream(), "stays").format("noop").start()
+    query = started(write(stream(), "stays").format("noop"))
 
     def groups() -> list[str]:
         assert query.isActive, query.exception()
@@ -263,7 +278,7 @@ def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
         directory,
         lambda emit, group: stream(emit=emit, **{"kafka.group.id": f"{group_id}-{group}"}),
         write,
-        run,
+        run_available,
     )
     (directory / "seen.json").write_text(json.dumps(seen), encoding="utf-8")
     spark.stop()

@@ -1,6 +1,9 @@
 """`spark_groups.listen(spark)`: connects the driver to the runners of its queries.
 
-Through Spark Connect, the server runs the listener: see `served_listener`.
+Through Spark Connect, the server runs the listener. A client's own is called on the client, which
+may be another host. But the protocol also takes a pickled listener, which the server calls in a
+Python process on its own host, a child of the JVM like the runners. It stays after the client has
+ended, until its session ends.
 
 Spark reports a batch when it is in the sink and, unless progress is tracked asynchronously, in its
 commit log; the listener passes the report to the runner, which commits the batch's offsets at once
@@ -15,18 +18,21 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import __version__ as pyspark_version
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -38,8 +44,13 @@ from pyspark.sql.streaming.listener import (
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.counts import Count
-from spark_groups.group.ledger.plan_text import planner_of
-from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
+from spark_groups.group.ledger.plan_text import parse_plan_text, planner_of
+from spark_groups.spark.control.channel import (
+    ControlServer,
+    Link,
+    directories_of_driver,
+    directories_of_runner,
+)
 from spark_groups.spark.control.control_messages import (
     BatchReported,
     Change,
@@ -54,12 +65,10 @@ from spark_groups.spark.control.control_messages import (
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.running_query import groups_of, split_group, trigger_interval_s
+from spark_groups.spark.control.served_query import is_served
 from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.types import TopicPartition
-
-if TYPE_CHECKING:
-    from spark_groups.spark.control.served_listener import ServedListener
 
 logger = logging.getLogger(__name__)
 
@@ -379,6 +388,102 @@ def _undecodable(progress: StreamingQueryProgress) -> int:
     return int(observed[0]) if observed is not None and isinstance(observed[0], int) else 0
 
 
+class ServedListener:
+    """A listener that a Spark Connect server runs; `listen` returns one there.
+
+    Args:
+        spark: The session of a client.
+        callbacks: By the names of `listen`'s arguments.
+
+    Raises:
+        OptionsError: This PySpark has no listeners on the server.
+    """
+
+    def __init__(self, spark: SparkSession, callbacks: dict[str, OnMoved | None]) -> None:
+        self._spark = spark
+        self._id = uuid.uuid4().hex
+        self._is_open = True
+        pickling: Any = CloudPickleSerializer
+        pickled = pickling().dumps(ServedEvents(callbacks))
+
+        def fill(command: Any) -> None:
+            command.add_listener.id = self._id
+            payload = command.add_listener.python_listener_payload
+            payload.command, payload.python_ver = pickled, "{}.{}".format(*sys.version_info[:2])
+
+        self._send(fill)
+
+    def close(self) -> None:
+        """Have the server end it; reports that have not arrived are left to the next trigger."""
+        if self._is_open:
+            self._is_open = False
+            self._send(lambda command: setattr(command.remove_listener, "id", self._id))
+
+    def _send(self, fill: Callable[[Any], object]) -> None:
+        try:
+            # Only a client of Spark Connect has what this imports.
+            from pyspark.sql.connect import proto  # noqa: PLC0415
+
+            streams: Any = self._spark.streams
+            send = streams._execute_streaming_query_manager_cmd
+            command: Any = proto.StreamingQueryManagerCommand()
+            fill(command)
+        except (ImportError, AttributeError) as error:
+            raise OptionsError(
+                "listen() cannot start a listener on the server with this version of PySpark:"
+                f" {error}. Queries run without it; offsets are committed at the next trigger, and"
+                " by write_table, process_records and foreach_batch_rows at once"
+            ) from error
+        send(command)
+
+
+class ServedEvents(QueryEvents):
+    """Receives events of all queries of a session, in a process that the server starts.
+
+    Args:
+        callbacks: By the names of `listen`'s arguments.
+        listener: Reports to runners; None: on the client.
+    """
+
+    def __init__(self, callbacks: dict[str, OnMoved | None], listener: Any = None) -> None:
+        no_session: Any = None
+        super().__init__(listener, no_session)
+        self._callbacks = callbacks
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._callbacks,)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: what the query reads is not known here yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report the batch, and before the first one, of which groups batches are reported."""
+        self._safely(lambda: self._note_groups(event))
+        super().onQueryProgress(event)
+
+    def _note_groups(self, event: QueryProgressEvent) -> None:
+        ends = [str(each.endOffset) for each in event.progress.sources]
+        plans = (parse_plan_text(end) for end in ends if planner_of(end) is not None)
+        groups = frozenset(plan.group_id for plan in plans if plan is not None)
+        if groups:
+            self._listener.note_groups(str(event.progress.runId), groups)
+
+    def _interval_s(self, run_id: str, query_id: str) -> float:  # noqa: ARG002
+        """Return 0: Spark Connect does not say the trigger of a query."""
+        return 0.0
+
+
+def _received(callbacks: dict[str, OnMoved | None]) -> ServedEvents:
+    """Return the events that came from a client; on the server's host, let runners connect."""
+    if not is_served():
+        return ServedEvents(callbacks)
+    log_to_stderr(None, lambda: None, process="listener")
+    called: Any = callbacks
+    listener = GroupListener(os.getppid(), **called, directories=directories_of_runner())
+    listener.start()
+    return ServedEvents(callbacks, listener)
+
+
 def listen(
     spark: SparkSession,
     *,
@@ -413,9 +518,6 @@ def listen(
     if context is None:
         if not hasattr(spark, "client"):
             raise OptionsError(f"listen() requires a SparkSession, not {type(spark).__name__}")
-        # Only clients of Spark Connect need it, and it stands on this module.
-        from spark_groups.spark.control.served_listener import ServedListener  # noqa: PLC0415
-
         called = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         return ServedListener(spark, called)
     if HAS_UNIX_SOCKETS and context.getConf().get(UNIX_SOCKETS, "false") != "true":

@@ -19,7 +19,7 @@ from spark_groups.spark.control.control_messages import (
     NothingMoreReported,
     Released,
 )
-from spark_groups.spark.control.served_listener import ServedEvents
+from spark_groups.spark.control.listener import ServedEvents
 from tests.spark.control.test_listener import JVM, PLAN, Runner
 
 CALLED: list[Any] = []
