@@ -162,7 +162,7 @@ DRAWN = (
         schedules_max=1_000,
     ),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
-    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_056, "kafka-4.1"),
+    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 300_001, "kafka-4.3"),
     Planted("only assigned", plans_what_is_being_revoked, 400_006, "kip-848"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_012, "kafka-4.0"),
     Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
