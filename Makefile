@@ -231,7 +231,7 @@ spark-%: .venvs/spark-%/.installed
 	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \
 	  tests/spark/source/test_source.py tests/spark/control/test_listener.py \
 	  tests/spark/tables/test_contract.py tests/spark/tables/test_delta_partitions.py \
-	  $(PYTEST_FLAGS)
+	  $(if $(filter 4.2%,$*),$(wildcard tests/spark/test_connect*.py) -m "not slow") $(PYTEST_FLAGS)
 
 .PRECIOUS: .venvs/spark-%/.installed
 
