@@ -236,7 +236,7 @@ classes: env
 	@touch $@
 
 # Clients of Spark Connect have no listener, so that they need 4.2 for AvailableNow.
-spark-4.2.%: CONNECT_TESTS := tests/spark/test_connect.py tests/spark/test_connect_tables.py
+spark-4.2.%: CONNECT_TESTS = $(wildcard tests/spark/test_connect*.py) -m 'not slow'
 spark-%: .venvs/spark-%/.installed
 	$(call step,pytest: the source on Spark $*)
 	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \

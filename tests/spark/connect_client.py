@@ -1,41 +1,49 @@
-"""A client of a Spark Connect server, whose query writes a stream's ranges to a Delta table.
+"""A client of a Spark Connect server, whose queries write ranges of streams to tables.
 
-    python -m tests.spark.connect_client '{"remote": ..., "options": ..., "table": ..., ...}'
+    python -m tests.spark.connect_client GIVEN
 
-Prints a line when the query runs, then waits for its end.
+GIVEN is JSON; `Client` in connect_setup.py makes it. If the queries read once, they run one after
+the other; else it prints a line when all of them run, then waits until one ends.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import sys
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_groups import delta_table, write_table
+from spark_groups import write_table
+from workshop.chaos.plants import Plant, planted
 
 
 def with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns that the table has."""
+    """Return the columns that the tables have."""
     return rows.select(["topic", "partition", "offset", "value"])
 
 
 def main(given: dict[str, Any]) -> None:
-    """Run the query."""
+    """Run the queries."""
     spark = SparkSession.builder.remote(given["remote"]).getOrCreate()
-    options = {**given["options"], "emit": "ranges"}
-    stream = spark.readStream.format("kafka-group").options(**options).load()
-    stream.explain(extended=True)
-    query = (
-        stream.writeStream.foreachBatch(write_table(delta_table(given["table"]), with_text))
-        .option("checkpointLocation", given["checkpoint"])
-        .start()
-    )
-    print("the query runs", flush=True)
-    query.awaitTermination()
-    print(query.exception(), flush=True)
+    plant = given["plant"] and Plant(given["plant"])
+    for group_id, place in pickle.loads(base64.b64decode(given["places"])).items():
+        options = {**given["options"], "kafka.group.id": group_id, "emit": "ranges"}
+        stream = spark.readStream.format("kafka-group").options(**options).load()
+        stream.explain(extended=True)
+        write = write_table(planted(place.fenced(), plant), with_text)
+        writer = stream.writeStream.foreachBatch(write)
+        writer = writer.option("checkpointLocation", given["checkpoints"][group_id])
+        if given["is_once"]:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        else:
+            writer.start()
+    if not given["is_once"]:
+        print("the queries run", flush=True)
+        spark.streams.awaitAnyTermination()
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@ from pathlib import Path
 import deltalake
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.secured import PASSWORDS, SecuredKafka
-from tests.spark.connect_setup import Server, connected, shown, start
-from tests.spark.tables.delta_setup import offsets
+from tests.spark.connect_setup import START_S, serving, shown, start
+from tests.spark.standalone import StandaloneCluster, executor_conf
+from tests.spark.tables.delta_setup import DeltaPlace, offsets
+from tests.spark.tables.places import SqlitePlace
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until
 
@@ -27,9 +30,9 @@ docs/databricks.md warns of it.
 """
 
 
-def written(server: Server) -> int:
+def written(place: DeltaPlace) -> int:
     """Return the number of rows in the table."""
-    path = str(server.directory / "table")
+    path = str(place.path)
     if not deltalake.DeltaTable.is_deltatable(path):
         return 0
     return int(deltalake.DeltaTable(path).to_pyarrow_dataset().count_rows())
@@ -50,12 +53,12 @@ def test_clients_of_a_killed_server_write_each_record_once_and_show_no_secret(
     del login["ssl.truststore.location"]
     options = {
         "kafka.bootstrap.servers": secured.kafka.listener("LOGIN"),
-        "kafka.group.id": group_id,
         "subscribe": topic_name,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "20",
         **{f"kafka.{key}": value for key, value in login.items()},
     }
+    place = DeltaPlace(tmp_path / "table")
     produced = 0
 
     def more() -> int:
@@ -64,19 +67,22 @@ def test_clients_of_a_killed_server_write_each_record_once_and_show_no_secret(
         produced += EACH
         return produced
 
-    with connected(tmp_path, options, "first", "second") as (server, clients):
+    with serving(tmp_path) as server:
+        for name in ("first", "second"):
+            server.client(name, options, {group_id: place})
+        start(server)
         for _ in range(KILLS):
-            before = written(server)
+            before = written(place)
             more()
-            wait_until(lambda before=before: written(server) > before, READ_S, "rows")
+            wait_until(lambda before=before: written(place) > before, READ_S, "rows")
             server.kill()
-            for each in clients:
+            for each in server.clients:
                 each.kill()
-            start(server, clients)
-        clients[0].kill()
-        wait_until(lambda: written(server) == produced, READ_S, "all rows")
+            start(server)
+        server.clients[0].kill()
+        wait_until(lambda: written(place) == produced, READ_S, "all rows")
         more()
-        wait_until(lambda: written(server) >= produced, READ_S, "rows after the end of a client")
+        wait_until(lambda: written(place) >= produced, READ_S, "rows after the end of a client")
         pages = {
             page: urllib.request.urlopen(f"{server.ui}/{page}", timeout=30).read().decode("latin-1")
             for page in ("StreamingQuery/", "SQL/", "environment/", "jobs/")
@@ -91,3 +97,21 @@ def test_clients_of_a_killed_server_write_each_record_once_and_show_no_secret(
     assert secured.kafka.listener("LOGIN") in places["server.log"], "options are shown"
     for secret in (PASSWORDS["alice"], 'ScramLoginModule required username="'):
         assert [place for place, text in places.items() if secret in text] == []
+
+
+def test_sqlite_table_is_refused_where_tasks_run_on_other_machines(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic_name}
+    with StandaloneCluster(tmp_path) as cluster:
+        conf = executor_conf() | {"spark.master": cluster.master}
+        with serving(tmp_path, **conf) as server:
+            server.start()
+            client = server.client("client", options, {group_id: SqlitePlace(tmp_path / "rows.db")})
+            client.start()
+            assert client.process is not None
+            assert client.process.wait(START_S), "it ends with an error"
+    shown_to_client = client.log.read_text()
+    assert f"the master is {cluster.master}: use local[*]" in shown_to_client
+    assert not client.runs(), "the query does not start"

@@ -76,7 +76,8 @@ def sqlite_table(
 ) -> SqliteTable:
     """Return an SQLite table for `spark_groups.write_table`; the first batch may create it.
 
-    Dates, times and decimal numbers become text. The Spark master has to be local.
+    Dates, times and decimal numbers become text. The Spark master has to be local; through Spark
+    Connect, that of the server.
 
     Args:
         path: The database's file.
@@ -190,10 +191,7 @@ class SqliteTable(StagedTable):
         Raises:
             OptionsError: The Spark master is not local.
         """
-        from pyspark import SparkContext  # noqa: PLC0415
-
-        context = SparkContext._active_spark_context
-        master = "local" if context is None else str(context.master)
+        master = _master()
         if master.partition("[")[0] != "local":
             raise OptionsError(
                 f"{self} is a file of this machine, and the master is {master}: use local[*], or"
@@ -363,6 +361,17 @@ class SqliteTable(StagedTable):
                 f"the batch does not fit {self}: {name} has a date or time outside the years 1 to"
                 " 9999; change it in the transform"
             ) from error
+
+
+def _master() -> str:
+    """Return the master of this application, or of its Spark Connect server; without one, local."""
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if (context := SparkContext._active_spark_context) is not None:
+        return str(context.master)
+    session = SparkSession.getActiveSession()
+    return "local" if session is None else str(session.conf.get("spark.master"))
 
 
 def _open_for_owner(path: str, flags: int) -> int:
