@@ -19,6 +19,7 @@ from workshop.parts.processes import environment
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FIRST_STEPS = ROOT / "notebooks" / "first_steps.ipynb"
+THROUGH_CONNECT = [FIRST_STEPS, ROOT / "notebooks" / "kill_a_writer.ipynb"]
 
 
 CLIENTS = frozenset(
@@ -138,5 +139,6 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.long
 @pytest.mark.spark
-def test_first_steps_run_through_spark_connect(tmp_path: Path) -> None:
-    run(FIRST_STEPS, tmp_path, SPARK_REMOTE="local[2]")
+@pytest.mark.parametrize("notebook", THROUGH_CONNECT, ids=lambda notebook: notebook.stem)
+def test_a_notebook_runs_through_spark_connect(notebook: Path, tmp_path: Path) -> None:
+    run(notebook, tmp_path, SPARK_REMOTE="local[2]")

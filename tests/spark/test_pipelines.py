@@ -46,7 +46,7 @@ def flights():
 
 
 def run(project: Path) -> None:
-    """Run a pipeline until its tables have all records that the topics have."""
+    """Run a pipeline once."""
     command = [str(Path(sys.executable).with_name("spark-pipelines")), "run"]
     done = subprocess.run(
         command,
