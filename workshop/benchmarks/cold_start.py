@@ -4,8 +4,7 @@
 
 A topic holds records already. For every reading a new Python process starts a new Spark, loads the
 topic and starts a query by the default trigger, and waits for its first row: counted from the start
-of the process, and from the query's. So are the first line of this package in the log, and the
-first answer of `/metrics`. Applications with this source do what the jobs do: they use
+of the process, and from the query's. Applications with this source do what the jobs do: they use
 unix sockets, listen, register the source, and start Python workers meanwhile. The broker has the
 same processors. The group of each reading is new, and so is its member. The first repeat warms the
 system's caches up, and what the fast reader compiles once on a machine; it is not counted.
@@ -25,11 +24,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.request import urlopen
 
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
@@ -37,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_groups import listen, start
-from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import start_workers
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.source.registration import register
@@ -54,8 +51,6 @@ from workshop.benchmarks.results import write_results
 from workshop.parts.python_imports import Imports, measuring_python, read_imports
 
 RECORDS = 1_000
-POLL_S = 0.05
-OWN_LINE = " kafka-group ["
 PEER = "JVM source"
 APPLICATIONS = [name for name, each in SOURCES.items() if not each.unix_sockets]
 
@@ -72,8 +67,6 @@ class Reading:
         session_s: From the start of its process to its Spark session.
         first_row_s: From the start of its query to the first row.
         from_process_s: From the start of its process to the first row.
-        metrics_s: To the first answer of `/metrics`; None: the source has none.
-        log_s: To the first line of this package in its log.
     """
 
     source: str
@@ -81,40 +74,32 @@ class Reading:
     session_s: float
     first_row_s: float
     from_process_s: float
-    metrics_s: float | None
-    log_s: float | None
 
 
 def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, float]:
     """Be one application: read the first rows, and return what it took."""
     spark = latency_session(unix_sockets=source != PEER)
     has_session_at = time.time()
-    has_rows, has_source = threading.Event(), threading.Event()
     if source != PEER:
         listen(spark)
         register(spark)
-        reader = ReaderChoice(SOURCES[source].options["reader"])
-        settings = RangeSettings(bootstrap_servers=(), group_id="", reader=reader)
-        start_workers(spark, settings, once=has_source)
     came_at: list[float] = []
+    has_rows = threading.Event()
 
     def take(batch: DataFrame, _: int) -> None:
         if batch.select("value").collect():
             came_at.append(time.time())
             has_rows.set()
 
-    scraped_at: list[float] = []
-    further = {}
-    if source != PEER:
-        (port,) = free_ports(1)
-        further["metricsPort"] = str(port)
-        threading.Thread(target=scrape, args=(port, scraped_at), daemon=True).start()
-    rows = stream(spark, servers, topic, source, further)
+    rows = stream(spark, servers, topic, source)
     with tempfile.TemporaryDirectory() as checkpoint:
         started_at = time.time()
         writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
         query = start(writer)
-        has_source.set()
+        if source != PEER:
+            reader = ReaderChoice(SOURCES[source].options["reader"])
+            settings = RangeSettings(bootstrap_servers=(), group_id="", reader=reader)
+            start_workers(spark, settings)
         if not has_rows.wait(FIRST_ROW_S):
             raise RuntimeError(f"no row by the {source} within {FIRST_ROW_S:g} s")
         query.processAllAvailable()
@@ -124,54 +109,34 @@ def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, flo
         "session_s": has_session_at - began_at,
         "first_row_s": came_at[0] - started_at,
         "from_process_s": came_at[0] - began_at,
-        "metrics_s": scraped_at[0] - began_at if scraped_at else None,
     }
 
 
-def scrape(port: int, came_at: list[float]) -> None:
-    """Ask for metrics until they come, and note when."""
-    while not came_at:
-        time.sleep(POLL_S)
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1):
-            came_at.append(time.time())
-
-
-def application(
-    source: str, servers: str, topic: str, python: str = sys.executable
-) -> dict[str, float | None]:
-    """Run an application to its end, and return what it took.
+def application(source: str, servers: str, topic: str, python: str = sys.executable) -> str:
+    """Run an application to its end, and return what it printed.
 
     Args:
         python: The Python of the processes that Spark starts.
     """
     command = [sys.executable, "-m", "workshop.benchmarks.cold_start", "--run", source]
     arguments = [*command, "--servers", servers, "--topic", topic, "--began-at"]
-    began_at, logged_at, log = time.time(), None, []
-    with subprocess.Popen(
-        [*arguments, str(began_at)],
+    done = subprocess.run(
+        [*arguments, str(time.time())],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
         text=True,
         env={**os.environ, "PYSPARK_PYTHON": python},
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stderr:
-            log.append(line)
-            if logged_at is None and OWN_LINE in line:
-                logged_at = time.time()
-        printed = process.stdout.read().splitlines()
-    if process.returncode or not printed:
-        raise RuntimeError(f"the application with the {source} failed: {''.join(log[-20:])}")
-    log_s = None if logged_at is None else logged_at - began_at
-    return {**json.loads(printed[-1]), "log_s": log_s}
+    )
+    return done.stdout
 
 
 def measure(servers: str, topic: str, repeats: int) -> Iterator[Reading]:
     """Start an application for every source in turn, again and again."""
     for repeat in range(repeats + 1):
         for source in APPLICATIONS:
-            reading = Reading(source, repeat, **application(source, servers, topic))
+            printed = application(source, servers, topic)
+            reading = Reading(source, repeat, **json.loads(printed.splitlines()[-1]))
             console.print(f"{reading}")
             yield reading
 
@@ -197,8 +162,7 @@ def generate(servers: str) -> str:
 def table(readings: list[Reading]) -> Table:
     """Return the medians of each source, and what they are more than the peer's."""
     shown = Table(
-        *("source", "from start s", "lowest", "highest", "+ s"),
-        *("from process s", "session s", "first log line s", "first metrics s"),
+        "source", "from start s", "lowest", "highest", "+ s", "from process s", "session s"
     )
     starts = {
         source: [reading.first_row_s for reading in readings if reading.source == source]
@@ -212,18 +176,8 @@ def table(readings: list[Reading]) -> Table:
             f"{statistics.median(found) - statistics.median(starts[PEER]):+.1f}",
             f"{statistics.median(each.from_process_s for each in mine):.1f}",
             f"{statistics.median(each.session_s for each in mine):.1f}",
-            *(
-                median_text(each.log_s for each in mine),
-                median_text(each.metrics_s for each in mine),
-            ),
         )
     return shown
-
-
-def median_text(found: Iterable[float | None]) -> str:
-    """Return a median; a dash if there is nothing."""
-    there = [each for each in found if each is not None]
-    return f"{statistics.median(there):.1f}" if there else "-"
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ the jobs run theirs: with a listener, a registered source, and Python workers th
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 
 import pyspark
@@ -44,11 +43,10 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
-    end, has_source = stop_on_sigterm(spark), threading.Event()
+    end = stop_on_sigterm(spark)
     if source != OWN_FORMAT:
         listen(spark)
         register(spark)
-        start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""), once=has_source)
 
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.select("partition").collect()
@@ -68,7 +66,8 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(directory / "checkpoint"))
     )
-    has_source.set()
+    if source != OWN_FORMAT:
+        start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""))
     diary.note("joining")
     end.await_termination(query)
 

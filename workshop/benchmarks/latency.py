@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby, product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -111,14 +110,8 @@ def new_topic(servers: str) -> str:
     return name
 
 
-def stream(
-    spark: SparkSession,
-    servers: str,
-    topic: str,
-    source: str,
-    further: Mapping[str, str] = MappingProxyType({}),
-) -> DataFrame:
-    """Return a stream of a topic from its beginning, by a source with further options."""
+def stream(spark: SparkSession, servers: str, topic: str, source: str) -> DataFrame:
+    """Return a stream of a topic from its beginning, by a source."""
     reader = SOURCES[source]
     is_group = reader.format == "kafka-group"
     group = {"kafka.group.id": f"latency-{uuid.uuid4().hex}"} if is_group else {}
@@ -126,7 +119,7 @@ def stream(
         return spark.readStream.format(reader.format).options(**reader.options).load()
     return (
         spark.readStream.format(reader.format)
-        .options(**reader.options, **group, **further)
+        .options(**reader.options, **group)
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError, TableError, UnsupportedSystemError
-from spark_groups.spark.control.application_query import START_TIMEOUT_S, start
+from spark_groups.spark.control.application_query import start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import CleanEnd, stop_on_sigterm
@@ -234,15 +234,16 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
     # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     load = Load.of(options.source)
-    has_source = threading.Event()
-    if HAS_ADMISSION_CONTROL and not load.emits_ranges:
-        start_workers(spark, load.range_settings, once=has_source)
+    is_cold = HAS_ADMISSION_CONTROL and not load.emits_ranges
 
     def start_query() -> StreamingQuery:
+        nonlocal is_cold
         query = start_job(spark, options, lambda rows: apart(end, lambda: write(rows)))
         logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
-        # Python workers start now: before, the process of the source had only 10 s to connect.
-        has_source.set()
+        if is_cold:
+            # Not before: the process of the source has only 10 s to connect.
+            is_cold = False
+            start_workers(spark, load.range_settings)
         return query
 
     run(start_query, end.await_termination)
@@ -277,20 +278,14 @@ def apart(end: CleanEnd, act: Callable[[], T]) -> T:
     return result.result()
 
 
-def start_workers(
-    spark: SparkSession, settings: RangeSettings, *, once: threading.Event | None = None
-) -> threading.Thread:
+def start_workers(spark: SparkSession, settings: RangeSettings) -> threading.Thread:
     """Start Python workers in the background, with the reader imported, while the member joins.
 
-    Set `once` when `spark_groups.start` has returned: earlier they would compete with the process
-    of the source. Otherwise they start when the first batch has been planned. Spark gives them to
-    the query only if the source is registered, on 4.2 and later, and if they have run Arrow
-    batches: it keeps workers by their environment, which differs for a source that it has found
-    itself, and for RDDs.
-
-    Args:
-        once: The workers start when it is set; Spark plans their job now, while it waits for other
-            Python processes. None: they start now, too.
+    Call it when `spark_groups.start` has returned: earlier they would compete with the process of
+    the source. Otherwise they start when the first batch has been planned. Spark gives them to the
+    query only if the source is registered, on 4.2 and later, and if they have run Arrow batches: it
+    keeps workers by their environment, which differs for a source that it has found itself, and for
+    RDDs.
     """
 
     def load(batches: Iterator[Any]) -> Iterator[Any]:
@@ -301,10 +296,8 @@ def start_workers(
         tasks = spark.sparkContext.defaultParallelism
         try:
             spark.sparkContext.setJobDescription("Start Python workers for the first batch")
-            rows = map_in_arrow(spark.range(0, tasks, numPartitions=tasks), load, "id long")
-            rows._jdf.queryExecution().executedPlan()
-            if once is None or once.wait(START_TIMEOUT_S):
-                rows.collect()
+            rows = spark.range(0, tasks, numPartitions=tasks)
+            map_in_arrow(rows, load, "id long").collect()
         except Exception as error:
             # The first batch starts them, and reports why they cannot start.
             logger.debug("Python workers could not be started early: %s", error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from typing import Final
@@ -21,7 +23,6 @@ except ImportError as error:
     ) from error
 
 from spark_groups.spark.control.spark_log import REPLACED, drop_lines
-from spark_groups.spark.source.lookup import is_this_python, look_up_here
 from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.spark.state.source import KafkaGroupStateDataSource
 
@@ -37,19 +38,20 @@ def register(spark: SparkSession) -> None:
     Raises:
         OptionsError: The Python of Spark's workers lacks the package.
     """
-    # Workers of a Spark Connect session run elsewhere.
-    context = getattr(spark, "_sc", None)
-    jvm, python = getattr(context, "_jvm", None), getattr(context, "pythonExec", None)
-    drop_lines(jvm, REPLACED)
-    if python is not None and not is_this_python(python):
-        _check_python(python)
-    look_up_here(jvm)
+    _check_workers(spark)
+    drop_lines(getattr(getattr(spark, "_sc", None), "_jvm", None), REPLACED)
     for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
         _register(spark, source)
 
 
-def _check_python(python: str) -> None:
-    """Import the package in the workers' Python, which is another one on this machine."""
+def _check_workers(spark: SparkSession) -> None:
+    """Import the package in the workers' Python, if it is another one on this machine."""
+    # Workers of a Spark Connect session run elsewhere.
+    context = getattr(spark, "_sc", None)
+    python = getattr(context, "pythonExec", None)
+    # Do not resolve links: the Pythons of two environments may be one file.
+    if python is None or os.path.abspath(shutil.which(python) or python) == sys.executable:
+        return
     try:
         subprocess.run(
             (python, "-c", "import spark_groups, pyspark"),

@@ -320,7 +320,6 @@ def test_workers_use_unix_sockets_unless_configured_or_paths_are_long(
 
 EARLY_WORKERS = """
 import sys
-import threading
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from spark_groups.spark.jobs.run import session, start_workers
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
@@ -354,11 +353,7 @@ class Reader(DataSourceStreamReader):
 
 spark = session("a job")
 fast = RangeSettings(bootstrap_servers=(), group_id="", reader=ReaderChoice.FAST)
-has_source = threading.Event()
-workers = start_workers(spark, fast, once=has_source)
-assert workers.is_alive()
-has_source.set()
-workers.join()
+start_workers(spark, fast).join()
 spark.dataSource.register(Loaded)
 rows = spark.readStream.format("loaded").load()
 query = rows.writeStream.format("memory").queryName("found").trigger(availableNow=True).start()
