@@ -88,7 +88,7 @@ class Ordeal:
             self._wait(lambda: all(each.runs() for each in self.server.clients), "queries")
 
     def kill(self, number: int) -> None:
-        """Kill the server at a random moment, and before it a client, now and then."""
+        """Kill the server at a random moment, and before it a client."""
         if number % OF_A_CLIENT == OF_A_CLIENT - 1:
             self._kill_a_client()
         at = self._production.acknowledged + self._chance.randrange(WITHIN)
