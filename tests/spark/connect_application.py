@@ -205,7 +205,7 @@ class Client:
             if not marker.exists():
                 raise ValueError
 
-        processing = process_records(seen.noting(fail), Relinquish(batch_deadline_s=1.0))
+        processing = process_records(seen.noting(fail), Relinquish(batch_deadline_s=15.0))
 
         def start() -> Any:
             if starts:
@@ -215,7 +215,7 @@ class Client:
             return started(writer.trigger(availableNow=True))
 
         processing.run(start)
-        return [len(starts), seen.values().total()]
+        return [len(starts), len(set(seen.offsets()))]
 
 
 def main(servers: str, group_id: str, topic: str, directory: Path) -> None:

@@ -80,7 +80,8 @@ def functions_do_what_they_do_in_classic_sessions(seen: dict[str, Any]) -> None:
     assert seen["read"] == values
     assert seen["columns"][:5] == ["key", "value", "topic", "partition", "offset"]
     assert seen["columns"][-1] == "headers"
-    assert seen["relinquished"] == [2, 23]
+    starts, processed = seen["relinquished"]
+    assert (starts > 1, processed) == (True, 23)
     assert "kafka.max.poll.records cannot be set" in seen["further options"]
     for name in ("processed, filtered", "read, filtered"):
         assert "the batch has other ranges than its plan" in seen[name], name
