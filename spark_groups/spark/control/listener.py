@@ -65,7 +65,7 @@ from spark_groups.spark.control.control_messages import (
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.running_query import groups_of, split_group, trigger_interval_s
-from spark_groups.spark.control.served_query import is_served
+from spark_groups.spark.control.served_query import end_with_server, is_served
 from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.types import TopicPartition
@@ -477,6 +477,7 @@ def _received(callbacks: dict[str, OnMoved | None]) -> ServedEvents:
     """Return the events that came from a client; on the server's host, let runners connect."""
     if not is_served():
         return ServedEvents(callbacks)
+    end_with_server()
     log_to_stderr(None, lambda: None, process="listener")
     called: Any = callbacks
     listener = GroupListener(os.getppid(), **called, directories=directories_of_runner())

@@ -9,6 +9,7 @@ answered, and only its socket has a runner connected.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import itertools
 import os
@@ -171,7 +172,25 @@ class BatchChannel:
 @cache
 def batch_channel() -> BatchChannel:
     """Return the channel of this process."""
+    end_with_server()
     return BatchChannel(os.getppid(), directories_of_runner())
+
+
+def end_with_server() -> None:
+    """Let this process, which a server has started, end also if the server is gone.
+
+    When Python ends, PySpark closes its connection to the server, which waits forever for threads
+    of gRPC that have ended already (`SparkSession.__del__`, seen with PySpark 4.3).
+    """
+    server_pid = os.getppid()
+
+    def end() -> None:
+        if os.getppid() != server_pid:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    atexit.register(end)
 
 
 def served_query(batch: DataFrame, caller: str, cure: str) -> RunningQuery:
