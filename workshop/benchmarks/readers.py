@@ -51,13 +51,15 @@ RANGES = "ranges plane"
 NOWHERE = "bound: from nowhere"
 
 LARGE_POLLS: Mapping[str, str] = {
-    "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.max.poll.records": "100000",
     "kafka.receive.buffer.bytes": "-1",
 }
 BEST: Mapping[str, Mapping[str, str]] = {
-    "100 B, none": LARGE_POLLS,
-    "1000 B, none": LARGE_POLLS,
+    "100 B, none": {
+        "kafka.max.poll.records": "10000",
+        "kafka.receive.buffer.bytes": "4194304",
+    },
+    "1000 B, none": {"kafka.max.partition.fetch.bytes": "4194304", **LARGE_POLLS},
     "100 B, lz4": LARGE_POLLS,
 }
 """By what a topic holds, the fastest options that `workshop.benchmarks.best_peer` has found."""

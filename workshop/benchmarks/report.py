@@ -32,7 +32,7 @@ from workshop.benchmarks.figures import (
     spark_cpu_s,
 )
 from workshop.benchmarks.noted import markdown_table
-from workshop.benchmarks.readers import JVM_BEST
+from workshop.benchmarks.readers import JVM_BEST, JVM_TUNED
 
 PARTS = (
     "throughput",
@@ -79,12 +79,14 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         *picture("throughput_cpu", "CPU seconds for a million rows, by process"),
         "### With two tasks at a time",
         "",
+        *_measured(parts.get("throughput_two_tasks", {})),
         *_throughput(readings_of(parts, "throughput_two_tasks")),
         "### The best peer",
         "",
         *_peers(parts.get("best_peer", {})),
         "### Without Arrow's bounds checks",
         "",
+        *_measured(parts.get("throughput_unchecked", {})),
         *_options(parts.get("throughput_unchecked", {})),
         *_throughput(readings_of(parts, "throughput_unchecked")),
         "## Small triggers",
@@ -181,6 +183,7 @@ def _names(readings: Readings, key: str) -> list[Any]:
 def _throughput(readings: Readings) -> list[str]:
     if not readings:
         return [NOT_MEASURED, ""]
+    peer, word = (JVM_BEST, "best") if _of(readings, reader=JVM_BEST) else (JVM_TUNED, "tuned")
     rows = []
     for topic in _names(readings, "topic"):
         for reader in _names(_of(readings, topic=topic), "reader"):
@@ -191,8 +194,8 @@ def _throughput(readings: Readings) -> list[str]:
                     topic,
                     reader,
                     spread_text(Spread.of(map(rate, mine)), 2),
-                    spread_text(ratios(readings, topic, reader, JVM_BEST, rate), 2),
-                    spread_text(ratios(readings, topic, reader, JVM_BEST, spark_cpu_s), 2),
+                    spread_text(ratios(readings, topic, reader, peer, rate), 2),
+                    spread_text(ratios(readings, topic, reader, peer, spark_cpu_s), 2),
                     " + ".join(f"{each:.2f}" for each in cpu),
                     " ".join(f"{rate(each):.2f}" for each in mine),
                 )
@@ -207,8 +210,8 @@ def _throughput(readings: Readings) -> list[str]:
                 "topic",
                 "reader",
                 "M rows/s",
-                "x best",
-                "CPU x best",
+                f"x {word}",
+                f"CPU x {word}",
                 "CPU s",
                 "M rows/s, every repeat",
             ),
@@ -254,6 +257,13 @@ def _company(readings: Readings) -> Iterator[str]:
             f"The load average before a reading was {load:.1f} at most; during readings, other"
             f" processes used {company:.2f} processors at most."
         )
+
+
+def _measured(part: Mapping[str, Any]) -> list[str]:
+    """Return when a part was measured, and with how many tasks."""
+    if "measured_at" not in part:
+        return []
+    return [f"Measured at {part['measured_at']}, {part['tasks']} tasks at a time.", ""]
 
 
 def _options(part: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,7 @@ from spark_groups.spark.control.running_query import query_between
 from spark_groups.spark.control.served_query import BatchChannel, is_called_by_spark
 from tests.runtime.members import committed
 from tests.spark.source.query_run_setup import Start, ranges, small_batches, until_rows
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -125,3 +127,32 @@ def test_two_queries_of_one_load_are_refused(start: Start, channel: BatchChannel
     wait_until(refused)
     for run in runs:
         run.control.close()
+
+
+LEFT_ALONE = """
+import atexit, os, time
+from spark_groups.spark.control.served_query import end_with_server
+atexit.register(print, "this may wait for the server", flush=True)
+end_with_server()
+server_pid = os.getppid()
+print("ready", flush=True)
+while os.getppid() == server_pid:
+    time.sleep(0.01)
+print("ends", flush=True)
+"""
+
+
+def test_process_whose_server_is_gone_does_not_wait_for_it() -> None:
+    server = subprocess.Popen(
+        ("sh", "-c", '"$0" -c "$1" & read _', sys.executable, LEFT_ALONE),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    server.stdin.close()
+    assert server.stdout.read() == "ends\n"
+    server.stdout.close()
+    assert server.wait(LONG_S) is not None
