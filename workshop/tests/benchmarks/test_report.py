@@ -25,6 +25,7 @@ RESULTS = {
         "readings": READINGS,
     },
     "best_peer": {
+        "measured_at": "2026-11-28",
         "options": ["kafka.max.poll.records"],
         "readings": [
             {
