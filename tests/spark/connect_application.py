@@ -198,7 +198,7 @@ class Client:
 
     def _relinquished(self) -> list[int]:
         """Return how often a query was started, and how many records were processed in the end."""
-        seen, marker = Seen(self.directory / "relinquished"), self.directory / "second"
+        seen, marker = Seen(self.directory / "noted"), self.directory / "second"
         starts: list[int] = []
 
         def fail(_: Record) -> None:
