@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups import (
+    AtLast,
     PartitionsMoved,
     Relinquish,
     SkipOrDeadLetter,
@@ -128,7 +129,10 @@ class Client:
             "read", foreach_batch_rows(lambda rows, _: rows.write.mode("append").parquet(place))
         )
         limited = foreach_batch_rows(lambda *_: None, {"kafka.max.poll.records": "7"})
-        again = process_records(process.noting(lambda _: None), SkipOrDeadLetter())
+        again = process_records(
+            process.noting(lambda _: None),
+            SkipOrDeadLetter(at_last=AtLast.SKIP, record_deadline_s=1.0),
+        )
         return {
             "processed": sorted(each.decode() for each in process.values().elements()),
             "letters": sorted(each.value.decode() for each in letters if each.value is not None),
@@ -198,7 +202,7 @@ class Client:
 
     def _relinquished(self) -> list[int]:
         """Return how often a query was started, and how many records were processed in the end."""
-        seen, marker = Seen(self.directory / "relinquished"), self.directory / "second"
+        seen, marker = Seen(self.directory / "noted"), self.directory / "second"
         starts: list[int] = []
 
         def fail(_: Record) -> None:
