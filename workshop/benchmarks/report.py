@@ -23,6 +23,7 @@ from workshop.benchmarks.figures import (
     Parts,
     Readings,
     Spread,
+    best_peer,
     cpu_s,
     goals,
     latencies,
@@ -32,7 +33,6 @@ from workshop.benchmarks.figures import (
     spark_cpu_s,
 )
 from workshop.benchmarks.noted import markdown_table
-from workshop.benchmarks.readers import JVM_BEST, JVM_TUNED
 
 PARTS = (
     "throughput",
@@ -183,9 +183,9 @@ def _names(readings: Readings, key: str) -> list[Any]:
 def _throughput(readings: Readings) -> list[str]:
     if not readings:
         return [NOT_MEASURED, ""]
-    peer, word = (JVM_BEST, "best") if _of(readings, reader=JVM_BEST) else (JVM_TUNED, "tuned")
     rows = []
     for topic in _names(readings, "topic"):
+        peer = best_peer(readings, topic)
         for reader in _names(_of(readings, topic=topic), "reader"):
             mine = _of(readings, topic=topic, reader=reader)
             cpu = [statistics.median(cpu_s(each, name) for each in mine) for name in PROCESSES]
@@ -210,8 +210,8 @@ def _throughput(readings: Readings) -> list[str]:
                 "topic",
                 "reader",
                 "M rows/s",
-                f"x {word}",
-                f"CPU x {word}",
+                "x best JVM source",
+                "CPU x the same",
                 "CPU s",
                 "M rows/s, every repeat",
             ),
@@ -363,12 +363,13 @@ def draw(parts: Parts, directory: Path) -> list[str]:
     """Draw the results, and return the names of the pictures."""
     topics, triggers = readings_of(parts, "throughput"), readings_of(parts, "triggers")
     drawn = []
-    if _of(topics, reader=JVM_BEST):
+    if topics:
         by_topic = {
             topic: {
                 reader: found
                 for reader in _names(topics, "reader")
-                if (found := ratios(topics, topic, reader, JVM_BEST, rate)) is not None
+                if (found := ratios(topics, topic, reader, best_peer(topics, topic), rate))
+                is not None
             }
             for topic in _names(topics, "topic")
         }
@@ -376,7 +377,7 @@ def draw(parts: Parts, directory: Path) -> list[str]:
         pictures.draw_ratios(
             directory / f"{drawn[-1]}.svg",
             by_topic,
-            f"throughput, x {JVM_BEST}: median and spread",
+            "throughput, x the best JVM source: median and spread",
         )
     small = _of(topics, topic=SMALL)
     if small:
