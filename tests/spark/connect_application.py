@@ -34,6 +34,7 @@ from spark_groups.spark.control.query_start import STARTS_MAX, connected_too_lat
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.processing.kafka_record import Record
 from tests.runtime.members import committed
+from tests.spark.connect_client import started
 from tests.spark.processing.topics import Seen, poisoned, records_in
 from tests.spark.queries import READ_S
 from workshop.parts.brokers import create_topic, produce
@@ -71,16 +72,6 @@ def seen_of_tables(
     checked = stream("ranges", "checked")
     seen["check"] = refusal(lambda: write_table(delta_table(written)).check(checked))
     return seen
-
-
-def started(writer: Any, starts_max: int = STARTS_MAX) -> Any:
-    """Start a query, again where Spark's 10 s for a Python process were too short."""
-    try:
-        return writer.start()
-    except Exception as error:
-        if starts_max == 1 or not connected_too_late(str(error)):
-            raise
-    return started(writer, starts_max - 1)
 
 
 def run(writer: Any) -> None:

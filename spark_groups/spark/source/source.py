@@ -294,7 +294,7 @@ if HAS_ADMISSION_CONTROL:
                 raise OptionsError(
                     "Trigger.Once is refused: without a listener, the offsets of its only batch"
                     " may not be committed. Use trigger(availableNow=True), or, in a classic"
-                    " session, call spark_groups.listen(spark) with it before the query starts"
+                    " session, call spark_groups.listen(spark) before the query starts"
                 )
             run.prepare_available_now()
             return dict(run.latest_offset(start, everything=True))
