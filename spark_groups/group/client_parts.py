@@ -77,7 +77,6 @@ class ClientParts:
         self.topics = TopicDirectory()
         self.resolver = PositionResolver(
             self.ledger,
-            self.commits,
             self.topics,
             config.starting_offsets,
             group_id=config.member.group_id,

@@ -321,7 +321,14 @@ def test_replayed_batch_whose_offset_was_deleted_is_not_read_twice() -> None:
     harness.beat(accepted(2))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 7}))
-    harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
+    harness.until(m.ListOffsetsRequest)
+    listed = list_answer(offsets={key(1): 9}, leader_epochs={key(1): 1})
+    harness.answer(Channel.CLUSTER, listed)
+    request = harness.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    # Without a leader epoch, the next owner could not tell that the log was truncated since.
+    assert (offsets_of(request), request.offsets[key(1)].leader_epoch) == ({1: 0}, 1)
+    harness.answer(Channel.OFFSETS, all_of(request))
     finish(harness, REPLAYED)
     planned = harness.plan(PlanLimit(), ends({1: 9}), {key(1): 1})
     assert planned is not None

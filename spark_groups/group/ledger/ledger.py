@@ -66,7 +66,9 @@ class StartLookup(NamedTuple):
 
     Args:
         timestamp_ms: The timestamp in ListOffsets.
-        wanted_offset: The offset named by `startingOffsets`, if any.
+        wanted_offset: The offset named by `startingOffsets`, or up to which the query has read.
+        mark: In the second case, the mark of the commit of that offset, which is made again; else
+            None.
         then_timestamp_ms: After the log end: the timestamp to list next, if any.
         else_at: The log end and its leader epoch, where the partition starts if no record has the
             timestamp or a later one; None: the query fails then.
@@ -74,6 +76,7 @@ class StartLookup(NamedTuple):
 
     timestamp_ms: int
     wanted_offset: int | None = None
+    mark: str | None = None
     then_timestamp_ms: int | None = None
     else_at: tuple[int, int] | None = None
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.checkpoint_refusals import not_read_by_group
 from spark_groups.group.ledger.commit_metadata import committed_topics, known_counts, mark_of
-from spark_groups.group.ledger.commits import CommitQueue, PendingCommit
+from spark_groups.group.ledger.commits import PendingCommit
 from spark_groups.group.ledger.data_loss import LossPolicy
 from spark_groups.group.ledger.events import (
     CheckpointOfAnotherGroup,
@@ -21,7 +21,14 @@ from spark_groups.group.ledger.events import (
     PositionFound,
 )
 from spark_groups.group.ledger.known_topics import TopicDirectory
-from spark_groups.group.ledger.ledger import AT_BEGINNING, Boundary, Ledger, OwnedPartition, Phase
+from spark_groups.group.ledger.ledger import (
+    AT_BEGINNING,
+    Boundary,
+    Ledger,
+    OwnedPartition,
+    Phase,
+    StartLookup,
+)
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.start_lookup import StartListing
 from spark_groups.group.ledger.starting import Option, StartingOffsets, reset_command
@@ -35,7 +42,6 @@ from spark_groups.group.ledger.starting_rules import (
     starting_rule,
 )
 from spark_groups.group.member.messages import (
-    NO_LEADER_EPOCH,
     NO_OFFSET,
     UNANSWERED,
     OffsetAndMetadata,
@@ -43,7 +49,7 @@ from spark_groups.group.member.messages import (
     PartitionError,
     found_and_failed,
 )
-from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicId, TopicIdPartition, TopicPartition
 
 
 class PositionResolver:
@@ -52,7 +58,6 @@ class PositionResolver:
     def __init__(
         self,
         ledger: Ledger,
-        commits: CommitQueue,
         topics: TopicDirectory,
         starting: StartingOffsets,
         *,
@@ -62,7 +67,6 @@ class PositionResolver:
         command_options: str = "",
     ) -> None:
         self._ledger = ledger
-        self._commits = commits
         self._topics = topics
         self._starting = starting
         self._group_id = group_id
@@ -123,9 +127,7 @@ class PositionResolver:
     def _needs_whole_topic(self, topic_id: TopicId) -> bool:
         return self.commits_start_first or self._topics.known_count(topic_id) is None
 
-    def handle_fetch(
-        self, response: OffsetFetchResponse, *, member_epoch: int, now: float
-    ) -> Resolved:
+    def handle_fetch(self, response: OffsetFetchResponse, *, now: float) -> Resolved:
         """Process the committed offsets."""
         resolved = Resolved()
         waiting = {
@@ -163,7 +165,7 @@ class PositionResolver:
                 owned.committed_offset = answer.committed_offset
                 self._found(key, owned, resolved, now, committed=True)
             elif not (rule.is_loss and self._lose(key, rule.start, resolved, now)):
-                self._start(key, owned, rule.start, member_epoch)
+                self._start(key, owned, rule.start)
         return resolved
 
     def _facts(
@@ -237,20 +239,16 @@ class PositionResolver:
         )
         return self._losses.lose(message, resolved, now)
 
-    def _start(
-        self, key: TopicIdPartition, owned: OwnedPartition, start: Start, member_epoch: int
-    ) -> None:
+    def _start(self, key: TopicIdPartition, owned: OwnedPartition, start: Start) -> None:
+        owned.phase = Phase.LISTING
         if start is Start.CHECKPOINTED:
             # The same commit again: a batch that stands on it, and runs again, is not read twice.
-            position, mark = self._checkpointed(key)
-            self._ledger.start_at(key, position, NO_LEADER_EPOCH, Phase.COMMITTING_START, mark)
-            self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
+            owned.lookup = StartLookup(LATEST_TIMESTAMP, *self._checkpointed(key))
             return
         if start is Start.BEGINNING_OF_ALL:
             owned.known_count = self._topics.note_count(key.topic_id, 0)
         is_named = start is Start.OPTION
         owned.lookup = self.listing.by_option(self._partition(key)) if is_named else AT_BEGINNING
-        owned.phase = Phase.LISTING
 
     def _checkpointed(self, key: TopicIdPartition) -> Boundary:
         checkpointed = self._ledger.checkpointed(key)

@@ -8,9 +8,11 @@ from spark_groups.errors import OptionsError, rule_for
 from spark_groups.group.ledger.data_loss import LossPolicy
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, Phase, StartLookup
+from spark_groups.group.ledger.marks import NO_MARK
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.starting import StartingOffsets, no_record
 from spark_groups.group.member.messages import (
+    NO_LEADER_EPOCH,
     NO_OFFSET,
     UNANSWERED,
     ListOffsetsRequest,
@@ -83,14 +85,15 @@ class StartListing:
             else:
                 start = self._start_within(key, lookup, listed, resolved, now)
             if start is not None:
-                self.ledger.start_at(key, *start, Phase.COMMITTING_START)
+                mark = lookup.mark or NO_MARK
+                self.ledger.start_at(key, *start, Phase.COMMITTING_START, mark)
                 resolved.to_commit.append(key)
         return resolved
 
     def _question(self, lookup: StartLookup) -> tuple[int, bool]:
         """Return the timestamp, and whether the log ends at the last stable offset.
 
-        An offset named in `startingOffsets` may lie above that: it is compared with the log end.
+        A wanted offset may lie above that: it is compared with the log end.
         """
         stable = self.read_committed and lookup.wanted_offset is None
         return lookup.timestamp_ms, stable
@@ -105,13 +108,16 @@ class StartListing:
     ) -> tuple[int, int] | None:
         """Return the starting position and its leader epoch; None if the query must fail.
 
-        If `startingOffsets` is beyond the log end, that is a loss, and the log end is returned.
+        If `startingOffsets` is beyond the log end, that is a loss, and the log end is returned. An
+        offset up to which the query has read has no leader epoch then: `PositionValidator` decides.
         """
         wanted, (end, leader_epoch) = lookup.wanted_offset, listed
         if wanted is None:
             return listed
         if wanted <= end:
             return wanted, leader_epoch
+        if lookup.mark is not None:
+            return wanted, NO_LEADER_EPOCH
         message = (
             f"startingOffsets of {self._name(key)} is {wanted}, but its log ends at {end}: name an"
             f" offset that exists, or set failOnDataLoss=false to start at {end}"

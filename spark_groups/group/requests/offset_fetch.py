@@ -67,9 +67,7 @@ class OffsetFetches:
             return
         if response.error_code == ErrorCode.NONE:
             unverified = self._verify(request, response, now)
-            resolved = positions.resolver.handle_fetch(
-                response, member_epoch=request.member_epoch, now=now
-            )
+            resolved = positions.resolver.handle_fetch(response, now=now)
             resolved.react(unverified.reaction, unverified.error)
         else:
             reaction = rule_for(response.error_code).offsets

@@ -60,7 +60,6 @@ class Scene:
         self.ledger, self.commits, self.topics = Ledger("run"), CommitQueue(), TopicDirectory()
         self.resolver = PositionResolver(
             self.ledger,
-            self.commits,
             self.topics,
             starting,
             group_id="g",
@@ -86,7 +85,6 @@ class Scene:
                 offsets={key(each): value for each, value in offsets.items()},
                 errors={key(each): int(code) for each, code in (errors or {}).items()},
             ),
-            member_epoch=3,
             now=1.0,
         )
 

@@ -199,7 +199,7 @@ def played(
     answer = fetch_answer(
         offsets={each: offsets[each] for each in asked if each in offsets}, errors=failed
     )
-    resolved = scene.resolver.handle_fetch(answer, member_epoch=3, now=1.0)
+    resolved = scene.resolver.handle_fetch(answer, now=1.0)
     return scene, resolved, applied[-1]
 
 
@@ -230,7 +230,8 @@ def test_rule_decides_where_its_partition_starts(
         case Start.COMMITTED:
             assert (owned.phase, owned.position) == (Phase.READY, 17)
         case Start.CHECKPOINTED:
-            assert (owned.phase, owned.position) == (Phase.COMMITTING_START, 9)
+            assert (owned.phase, owned.lookup.timestamp_ms) == (Phase.LISTING, LATEST_TIMESTAMP)
+            assert owned.lookup.wanted_offset == 9
         case Start.BEGINNING | Start.BEGINNING_OF_ALL:
             assert (owned.phase, owned.lookup.timestamp_ms) == (Phase.LISTING, EARLIEST_TIMESTAMP)
             assert owned.lookup.wanted_offset is None

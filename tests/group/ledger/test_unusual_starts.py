@@ -81,7 +81,7 @@ def beside_bills(*owned: int) -> Scene:
     scene.resolver.to_fetch()
     offsets = {**dict.fromkeys(map(key, range(4)), NONE), FIRST_BILLS: committed(7)}
     response = fetch_answer(offsets=offsets)
-    scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
+    scene.resolver.handle_fetch(response, now=1.0)
     return scene
 
 
