@@ -182,6 +182,14 @@ class Consumed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasedWhileCommitting(Fact):
+    """A plain consumer released partitions while a commit of them was under way."""
+
+    member_id: str
+    partitions: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed(Fact):
     """The coordinator accepted an offset."""
 

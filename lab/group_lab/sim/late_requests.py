@@ -59,7 +59,8 @@ class LateRequests:
         self._given_up: set[TopicIdPartition] = set()
         """Partitions that a member is about to release: its rebalance timeout is over."""
         self._released_overdue: set[Sender] = set()
-        """The same once released, until they are assigned to that member again."""
+        """The same once released, until they are assigned to that member again; also those that a
+        plain consumer released while it committed, until its next commit of them."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
         """The member epoch of a partition's last assignment to a member."""
@@ -73,6 +74,8 @@ class LateRequests:
     def listeners(self) -> Mapping[type, Callable[[Any], None]]:
         """Return what to call for each kind of fact."""
         return {
+            facts.ReleasedWhileCommitting: self._released_while_committing,
+            facts.Consumed: self._consumed,
             facts.Unanswered: self._unanswered,
             facts.Answered: self._answered,
             facts.CameLate: self._came_late,
@@ -86,8 +89,8 @@ class LateRequests:
     def is_late(self, each: AcceptedOffset) -> bool:
         """Return whether an offset came late, or from a member that lost the partition unaware.
 
-        A commit also comes late if it was under way when its member released the partition because
-        its rebalance timeout was over.
+        A commit also comes late if it was under way when its member released the partition: a query
+        because its rebalance timeout was over, a plain consumer because it does not wait.
         """
         sender = (each.member_id, each.key)
         if sender in self._released_overdue:
@@ -125,6 +128,13 @@ class LateRequests:
     def is_race(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         """Return whether a late commit that its sender cannot detect committed this offset."""
         return self._overtaken.get(key) == (committed_offset, True)
+
+    def _released_while_committing(self, fact: facts.ReleasedWhileCommitting) -> None:
+        self._released_overdue.update((fact.member_id, key) for key in fact.partitions)
+
+    def _consumed(self, fact: facts.Consumed) -> None:
+        if self._released_overdue:
+            self._released_overdue -= {(fact.member_id, key) for key in fact.ranges}
 
     def _unanswered(self, fact: facts.Unanswered) -> None:
         request = fact.request

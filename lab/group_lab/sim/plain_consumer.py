@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from group_lab.sim.facts import Consumed, Sent
+from group_lab.sim.facts import Consumed, ReleasedWhileCommitting, Sent
 from group_lab.sim.scene import Scene
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.group.member import messages as m
@@ -37,6 +37,8 @@ class PlainConsumer:
         """Since the last commit."""
         self._asked: set[TopicIdPartition] = set()
         """Partitions whose offsets were requested and that were not revoked since."""
+        self._committing: frozenset[TopicIdPartition] = frozenset()
+        """Partitions of the commit under way."""
         self._node: m.Node | None = None
         self._busy: set[Channel] = set()
         swarm = scene.swarm
@@ -99,11 +101,16 @@ class PlainConsumer:
         for event in self.member.poll_events():
             match event:
                 case PartitionsRevoked(partitions=gone) | PartitionsLost(partitions=gone):
+                    self._note_release(event.member_id, gone.partitions & self._committing)
                     for key in gone:
                         self._positions.pop(key, None)
                         self._consumed_from.pop(key, None)
                     self._asked -= gone.partitions
             self._scene.log.add(self._scene.now, self.name, str(event.member_epoch), "says", event)
+
+    def _note_release(self, member_id: str, partitions: frozenset[TopicIdPartition]) -> None:
+        if partitions:
+            self._scene.publish(ReleasedWhileCommitting(member_id, partitions))
 
     # Requests.
 
@@ -182,10 +189,15 @@ class PlainConsumer:
             member_epoch=member.member_epoch,
             offsets=offsets,
         )
-        self._send(Channel.OFFSETS, request, self._committed, lambda: None)
+        self._committing = frozenset(offsets)
+        self._send(Channel.OFFSETS, request, self._committed, self._commit_ended)
+
+    def _commit_ended(self) -> None:
+        self._committing = frozenset()
 
     def _committed(self, response: m.Response) -> None:
         assert isinstance(response, m.OffsetCommitResponse)
+        self._commit_ended()
         if ErrorCode.NOT_COORDINATOR in response.errors.values():
             self._node = None
 

@@ -92,6 +92,14 @@ def test_it_is_over_with_the_next_commit() -> None:
     assert not given.late.undoes_late(given.accepted(40, 30))
 
 
+def test_a_commit_under_way_when_a_consumer_released_the_partition_is_late_until_its_next() -> None:
+    given = Given()
+    given.publish(facts.ReleasedWhileCommitting("m", frozenset({KEY})))
+    assert given.late.is_late(given.accepted(10, 0))
+    given.publish(facts.Consumed("c1", "m", {KEY: (10, 20)}, {}, 1.0))
+    assert not given.late.is_late(given.accepted(20, 10))
+
+
 def test_a_late_commit_that_changes_nothing_overtakes_nothing() -> None:
     given = Given()
     given.publish(facts.CameLate(commit(10), 0.0))
