@@ -10,7 +10,11 @@ coordinator treats all others as revoked and reassigns them while the sender sti
 late join claims no partitions and a late leave ends the membership, with the same effect. The
 answer to a late join may be the only one with its sender's assignment: a query detects that in the
 group's description and sends a full heartbeat; a plain consumer never learns of it. The protocol
-does not distinguish such requests from timely ones. Checkers excuse these races, and nothing else.
+does not distinguish such requests from timely ones.
+
+A commit may also arrive in time, but after its member released the partition: a query releases it
+when its rebalance timeout is over, a plain consumer at once. Until the member learns of its next
+epoch, the coordinator accepts such a commit. Checkers excuse these races, and nothing else.
 
 In a mixed group there are two more. A classic group is upgraded after a member was assigned fewer
 partitions than it owns, and before it has revoked the others: they have no owner in the upgraded
@@ -58,9 +62,9 @@ class LateRequests:
         """Partitions that a late heartbeat gave to a plain consumer that does not know it."""
         self._given_up: set[TopicIdPartition] = set()
         """Partitions that a member is about to release: its rebalance timeout is over."""
-        self._released_overdue: set[Sender] = set()
-        """The same once released, until they are assigned to that member again; also those that a
-        plain consumer released while it committed, until its next commit of them."""
+        self._released_while_committing: set[Sender] = set()
+        """Partitions whose member released them although a commit of them may be under way, until
+        they are assigned to it again, or a plain consumer commits them again."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
         """The member epoch of a partition's last assignment to a member."""
@@ -74,7 +78,7 @@ class LateRequests:
     def listeners(self) -> Mapping[type, Callable[[Any], None]]:
         """Return what to call for each kind of fact."""
         return {
-            facts.ReleasedWhileCommitting: self._released_while_committing,
+            facts.ReleasedWhileCommitting: self._consumer_released,
             facts.Consumed: self._consumed,
             facts.Unanswered: self._unanswered,
             facts.Answered: self._answered,
@@ -89,11 +93,10 @@ class LateRequests:
     def is_late(self, each: AcceptedOffset) -> bool:
         """Return whether an offset came late, or from a member that lost the partition unaware.
 
-        A commit also comes late if it was under way when its member released the partition: a query
-        because its rebalance timeout was over, a plain consumer because it does not wait.
+        A commit also comes late if it was under way when its member released the partition.
         """
         sender = (each.member_id, each.key)
-        if sender in self._released_overdue:
+        if sender in self._released_while_committing:
             return True
         if not self._late and not self._taken_unaware:
             return False
@@ -129,12 +132,12 @@ class LateRequests:
         """Return whether a late commit that its sender cannot detect committed this offset."""
         return self._overtaken.get(key) == (committed_offset, True)
 
-    def _released_while_committing(self, fact: facts.ReleasedWhileCommitting) -> None:
-        self._released_overdue.update((fact.member_id, key) for key in fact.partitions)
+    def _consumer_released(self, fact: facts.ReleasedWhileCommitting) -> None:
+        self._released_while_committing.update((fact.member_id, key) for key in fact.partitions)
 
     def _consumed(self, fact: facts.Consumed) -> None:
-        if self._released_overdue:
-            self._released_overdue -= {(fact.member_id, key) for key in fact.ranges}
+        if self._released_while_committing:
+            self._released_while_committing -= {(fact.member_id, key) for key in fact.ranges}
 
     def _unanswered(self, fact: facts.Unanswered) -> None:
         request = fact.request
@@ -189,10 +192,10 @@ class LateRequests:
             self._given_up.update(event.partitions)
         if self._given_up and isinstance(event, PartitionsRevoked):
             overdue = self._given_up.intersection(event.partitions)
-            self._released_overdue.update((event.member_id, key) for key in overdue)
+            self._released_while_committing.update((event.member_id, key) for key in overdue)
             self._given_up -= overdue
         if isinstance(event, PartitionsAssigned):
-            self._released_overdue -= {(event.member_id, key) for key in event.partitions}
+            self._released_while_committing -= {(event.member_id, key) for key in event.partitions}
             self._given_unaware -= {(event.member_id, key) for key in event.partitions}
             # A commit of an earlier assignment no longer matters.
             for key in event.partitions:
@@ -207,7 +210,7 @@ class LateRequests:
             self._replaced[each.key] = self._overtaken[each.key]
         sender = (each.member_id, each.key)
         is_race = self._late.get((sender, each.committed_offset, each.at))
-        if sender in self._taken_unaware or sender in self._released_overdue:
+        if sender in self._taken_unaware or sender in self._released_while_committing:
             is_race = True
         if is_race is not None and each.before is not None:
             if each.before != each.committed_offset:

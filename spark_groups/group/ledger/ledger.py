@@ -67,8 +67,8 @@ class StartLookup(NamedTuple):
     Args:
         timestamp_ms: The timestamp in ListOffsets.
         wanted_offset: The offset named by `startingOffsets`, or up to which the query has read.
-        mark: In the second case, the mark of the commit of that offset, which is made again; else
-            None.
+        mark: If the query has read up to it: the mark of the commit of that offset, which is made
+            again; None: `startingOffsets` names it.
         then_timestamp_ms: After the log end: the timestamp to list next, if any.
         else_at: The log end and its leader epoch, where the partition starts if no record has the
             timestamp or a later one; None: the query fails then.

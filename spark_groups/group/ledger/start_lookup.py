@@ -108,8 +108,9 @@ class StartListing:
     ) -> tuple[int, int] | None:
         """Return the starting position and its leader epoch; None if the query must fail.
 
-        If `startingOffsets` is beyond the log end, that is a loss, and the log end is returned. An
-        offset up to which the query has read has no leader epoch then: `PositionValidator` decides.
+        If `startingOffsets` is beyond the log end, that is a loss, and the log end is returned. If
+        the query has read up to an offset beyond the log end, that offset is returned without a
+        leader epoch: `PositionValidator` detects whether the log was truncated.
         """
         wanted, (end, leader_epoch) = lookup.wanted_offset, listed
         if wanted is None:

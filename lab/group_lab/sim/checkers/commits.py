@@ -22,7 +22,7 @@ class CommitOwnership(Checker):
     An inherited batch begins at the committed offset, or at the start of a finished batch before
     it. Where a log was truncated, a member commits the new end of the log. A delayed request was
     planned in time; only its epoch can fence it. The same holds for one that was under way when its
-    member released the partition because its rebalance timeout was over.
+    member released the partition: a plain consumer, or a query whose rebalance timeout was over.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
