@@ -39,7 +39,7 @@ MIXED = (GroupProtocol.CONSUMER, GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLAS
 
 
 SCHEDULES_MAX = 2_000
-"""Within how many schedules any promise has to be broken, from any seed."""
+"""Within how many schedules a bug has to break its promise, from any seed."""
 
 
 def repeats_nothing_after_a_lost_answer(patch: Patch) -> None:
